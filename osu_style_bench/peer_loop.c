@@ -233,7 +233,8 @@ int main(int argc, char** argv) {
               argv[0]);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
-  /* heddle takes MPI_COMM_WORLD over at the third of these; reduces and allgathers alone would have to be many. */
+  /* heddle takes MPI_COMM_WORLD over at the third of these; reduces and allgathers alone would have to be
+   * many. */
   for (int i = 0; i < 4; ++i) {
     float mine = 1;
     float sum = 0;

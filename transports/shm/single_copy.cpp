@@ -96,7 +96,7 @@ SingleCopy::Way SingleCopy::take(const TeamOp& op) {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t kSizes[] = {std::size_t{8} << 10, std::size_t{16} << 10, std::size_t{32} << 10};
 constexpr int kTurns = 8;                               // the first of which does not count
@@ -122,10 +122,10 @@ struct Measurement {
 Result<double> Measurement::time(std::size_t bytes, bool once) {
   trial.use(once);
   const int bcasts = static_cast<int>(kTimed / bytes);
-  Clock::time_point start;
+  Steady::time_point start;
   // Members are the root in turn. One bcast more, for coming together.
   for (int i = -1; i < bcasts; ++i) {
-    if (i == 0) start = Clock::now();
+    if (i == 0) start = Steady::now();
     if (next + bytes > pool.size()) next = 0;
     TeamOp op;
     op.verb = TeamVerb::bcast;
@@ -135,7 +135,7 @@ Result<double> Measurement::time(std::size_t bytes, bool once) {
     HEDDLE_TRY(trial.run(op));
     next += bytes;
   }
-  double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  double seconds = std::chrono::duration<double>(Steady::now() - start).count();
   HEDDLE_TRY(trial.slowest(seconds));
   spent += seconds;
   return seconds;

@@ -19,7 +19,7 @@ constexpr std::size_t kMiddleTrial = 1024;
 constexpr std::size_t kLargeTrial = 8192;
 constexpr double kWorthwhileStores = 0.95;  // of the default's time
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 // One measurement in progress.
 struct StoreMeasurement {
@@ -32,14 +32,14 @@ struct StoreMeasurement {
   const StoreTrial& trial;
   int members;
   int root = 0;  // of the next bcast
-  Clock::time_point begin = Clock::now();
+  Steady::time_point begin = Steady::now();
   std::vector<std::byte> data = std::vector<std::byte>(kLargeTrial);
   bool over = false;  // on every member, after the same operation
 };
 
 // Whether a member's budget is spent is what all learn by it.
 Status StoreMeasurement::come_together() {
-  const std::byte mine{Clock::now() - begin > trial.budget};
+  const std::byte mine{Steady::now() - begin > trial.budget};
   std::byte any{};
   TeamOp op;
   op.in = &mine;
@@ -56,7 +56,7 @@ Status StoreMeasurement::come_together() {
 Status StoreMeasurement::time_bcasts(std::size_t bytes, double* seconds) {
   HEDDLE_TRY(come_together());
   if (over) return {};
-  const Clock::time_point start = Clock::now();
+  const Steady::time_point start = Steady::now();
   for (int i = 0; i < kBcasts; ++i) {
     TeamOp op;
     op.verb = TeamVerb::bcast;
@@ -66,7 +66,7 @@ Status StoreMeasurement::time_bcasts(std::size_t bytes, double* seconds) {
     HEDDLE_TRY(trial.run(op));
     root = (root + 1) % members;
   }
-  *seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  *seconds = std::chrono::duration<double>(Steady::now() - start).count();
   return {};
 }
 

@@ -14,7 +14,7 @@
 namespace heddle::verbs {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t kMostBytes = std::size_t{512} << 10;
 constexpr int kMostRounds = 9;
@@ -54,18 +54,18 @@ class OwnConnection {
     request.send_flags = IBV_SEND_SIGNALED;
     request.wr.rdma = {.remote_addr = to, .rkey = to_key};
     ibv_send_wr* bad = nullptr;
-    const Clock::time_point begin = Clock::now();
+    const Steady::time_point begin = Steady::now();
     if (const int err = ibv_post_send(queue_pair_.get(), &request, &bad); err != 0)
       return Status(Code::unsupported, std::strerror(err));
     ibv_wc work{};
     int n = 0;
     while ((n = ibv_poll_cq(completions_.get(), 1, &work)) == 0) {
-      if (Clock::now() - begin > kLongest)
+      if (Steady::now() - begin > kLongest)
         return Status(Code::unsupported, fmt::format("not answered for {} s", kLongest.count()));
     }
     if (n < 0 || work.status != IBV_WC_SUCCESS)
       return Status(Code::unsupported, n < 0 ? "ibv_poll_cq failed" : ibv_wc_status_str(work.status));
-    return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
+    return std::chrono::duration<double, std::nano>(Steady::now() - begin).count();
   }
 
  private:
@@ -144,9 +144,9 @@ Result<DeviceReach> measure_reach(Device& device, const DeviceMemory& memory, co
   std::vector<double> within;
   std::vector<double> writes;
   std::vector<double> reads;
-  const Clock::time_point begin = Clock::now();
+  const Steady::time_point begin = Steady::now();
   // The first round is not counted where there is another one.
-  for (int round = 0; round < kMostRounds && (round == 0 || Clock::now() - begin < kBudget); ++round) {
+  for (int round = 0; round < kMostRounds && (round == 0 || Steady::now() - begin < kBudget); ++round) {
     const Result<double> in =
         connection.write(host.target(), host.remote(), host.source(), host.local(), bytes);
     if (!in.ok())
