@@ -198,7 +198,6 @@ int Backend::allgather_checked(const Allgather& call) {
   const CollectiveCall described_call = described(call, *state);
   int rc = compare(described_call, "MPI_Allgather", call.comm, *state);
   if (rc != MPI_SUCCESS) return rc;
-  GatheredBytes bytes;
   const bool repeated = repeats(described_call, MPI_DATATYPE_NULL, MPI_OP_NULL, *state);
   Result<std::vector<std::byte>> mine = std::vector<std::byte>();
   const auto count = static_cast<std::size_t>(call.out_count);
