@@ -244,7 +244,8 @@ bool Packing::inspect(const void* buffer, MPI_Datatype type, Layout* out) const 
 
 bool Packing::look_at(const void* buffer, MPI_Datatype type, Layout* out, bool* missing) const {
   *missing = buffer == nullptr && (!inspect(buffer, type, out) || out->contiguous);
-  return inspect(*missing ? out : buffer, type, out);
+  const std::byte somewhere{};
+  return inspect(*missing ? &somewhere : buffer, type, out);
 }
 
 std::size_t Packing::most_bytes() const {
